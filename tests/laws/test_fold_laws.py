@@ -47,9 +47,10 @@ def _order(events: Sequence[Event]) -> ChangeOrder:
     for at, event in enumerate(events):
         place[at, 0] = source_number(event.log)
         place[at, 1 : 1 + len(event.source or ())] = event.source or ()
-    told = (dedup, op, gone, reference.SECOND_NS)
+    told = (dedup, op, gone)
     where = (column(e.partition for e in events), column(e.offset for e in events))
-    return ChangeOrder(*where, dedup, select_proven_dates(*told), select_proven_places(place, *told), op)
+    dates, places = select_proven_dates(*told, reference.SECOND_NS), select_proven_places(place, *told, declared=False)
+    return ChangeOrder(*where, dedup, dates, places, op)
 
 
 def _folded(events: Sequence[Event]) -> tuple[list[Event], list[Event]]:

@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 
 from tests.simulation.found_growth import FOUND_GROWTH
+from tests.simulation.found_orders import FOUND_ORDERS
 from tests.simulation.found_rollbacks import FOUND_ROLLBACKS
 from tests.simulation.steps import Batch, KafkaStep, Kill, Maintain, SourceStep, TableStep, World
 
@@ -430,5 +431,6 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
         ),
     ),
     **FOUND_GROWTH,
+    **FOUND_ORDERS,
     **FOUND_ROLLBACKS,
 }

@@ -24,7 +24,7 @@ from tests.simulation.columns import find_columns
 from tests.simulation.moves import Moves, change, leave_out
 
 KEYS = 5
-_UNREAD = ("version", "sequence", "ts_ms", "ts_us", "xmin", "txId", "row", "snapshot")
+_UNREAD = ("version", "sequence", "ts_us", "xmin", "txId", "row", "snapshot")
 LIFE = Life(KEYS, updated=0.55, again=0.4, brief=0.1)
 Header = tuple[str, bytes]
 Says = Literal["change", "read", "truncate", "poison"]

@@ -43,9 +43,10 @@ _PLACES: dict[Clock, tuple[str, ...]] = {
 """The fields that make a row tell its place in its source's log."""
 
 
-Dedup = Literal["__source_ts_ns", "__ts_ns", "__source_lsn"]
+Dedup = Literal["__source_ts_ns", "__source_ts_ms", "__ts_ns", "__source_lsn"]
 _TIMES: dict[Dedup, tuple[str, ...]] = {
     "__source_ts_ns": ("source.ts_ns",),
+    "__source_ts_ms": ("source.ts_ms",),
     "__ts_ns": ("source.ts_ns", "ts_ns"),
     "__source_lsn": ("source.lsn",),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import count
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
 import attrs
 
@@ -98,7 +98,7 @@ class Script:
             shared=topics > 1 and not documents and rng.random() < 0.5,
         )
         if clock == "postgres" and not documents:
-            world = _move_rows(number, world)
+            world = _choose_dedup(number, _move_rows(number, world))
         return Script(rng, world, [SourceStep("commits", rng.randrange(1000))], number % 3)
 
     def cut(self, step: Step) -> Step:
@@ -157,7 +157,7 @@ def _move_rows(number: int, world: World) -> World:
     rng = Random(f"moves {number}")
     if rng.random() >= _MOVES:
         return world
-    dedup: Dedup = rng.choices(["__source_ts_ns", "__ts_ns", "__source_lsn"], [4, 1, 0])[0]  # type: ignore[assignment]
+    dedup: Dedup = rng.choices(["__source_ts_ns", "__ts_ns"], [4, 1])[0]  # type: ignore[assignment]
     told = {"partitions": rng.choice([1, 1, 2]), "topics": 1, "shared": False, "places": rng.random() < 0.85}
     return attrs.evolve(world, leaves_out=True, moves=True, numbered=rng.random() < 0.6, dedup=dedup, **told)
 
@@ -165,6 +165,14 @@ def _move_rows(number: int, world: World) -> World:
 def spread(seeds: range) -> list[int]:
     """Return seeds in an order in which those of one script are far apart."""
     return sorted(seeds, key=lambda seed: seed % SCRIPT)
+
+
+def _choose_dedup(number: int, world: World) -> World:
+    """Have some scripts order changes by something else than the source's time in nanoseconds."""
+    if world.moves:
+        return world
+    dedup: Dedup = Random(f"dedup {number}").choices(get_args(Dedup), [6, 1, 1, 1])[0]
+    return attrs.evolve(world, dedup=dedup)
 
 
 def _make_world(rng: Random, sources: World) -> World:

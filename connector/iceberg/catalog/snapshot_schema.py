@@ -70,15 +70,12 @@ class SnapshotSchema:
 
         Other columns stay, whoever wants them: what changed in a row is told by all of its columns.
         """
-        left = self.without(
-            field["name"] for field in self.document["fields"] if field["name"] in names and _holds(field, _SHAPES)
-        )
+        named = [field for field in self.document["fields"] if field["name"] in names]
+        left = self.without(field["name"] for field in named if _holds(field, _SHAPES))
         if left.flat or not any(_holds(field, ("time",)) for field in left.document["fields"]):
             return left
         # A file with a time is read a column at a time or not at all, asked for or not.
-        plain = left.without(
-            field["name"] for field in left.document["fields"] if field["name"] in names and _is_nested(field)
-        )
+        plain = left.without(field["name"] for field in named if _is_nested(field))
         return plain if plain.flat else left
 
     def without(self, names: Iterable[str]) -> SnapshotSchema:

@@ -10,7 +10,7 @@ from connector.iceberg.types.values.conversion import convert
 from connector.kafka.consumer.consumer_records import ConsumerRecords
 from connector.sink.convert.columns.found_columns import count_milliseconds, has_dates
 from connector.sink.model.change_rows import ChangeOrder
-from connector.sink.model.event_age import select_proven_dates, select_proven_places, units_per_second
+from connector.sink.model.event_age import is_declared, select_proven_dates, select_proven_places, units_per_second
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.truncates import SOURCE_TS_NS
 from serde.arrays import Ints, children
@@ -21,22 +21,31 @@ DEDUP_UNITS_NS = {"__source_ts_ns": 1, "__source_ts_us": 1_000, "__source_ts_ms"
 """Dedup columns that are Debezium's time of the source, and their units."""
 
 
-def build_order(run: ConsumerRecords, change: Changes, table: TablePlan, plan: BatchPlan) -> ChangeOrder:
+def build_order(
+    run: ConsumerRecords, change: Changes, table: TablePlan, plan: BatchPlan, column: str | None = None
+) -> ChangeOrder:
     """Return by what each change is older or newer than others: its dedup value, date and place, and where it stood.
 
-    The versions of a history have a time of the source, which counts where the table lacks the dedup column.
+    Args:
+        run: the records.
+        change: the changes among them.
+        table: their table. The versions of a history have a time of the source, which counts where the table lacks the
+            dedup column.
+        plan: the batch's.
+        column: what is the dedup column here (default: the plan's).
     """
-    name = plan.dedup_column
+    name = column or plan.dedup_column
     if table.history and not has_dates(table.layout, name):
         name = SOURCE_TS_NS
     rank, values = plan.ranks[run.topic, run.partition], to_int64(read_dedup_values(change, name))
-    evidence = (values, change.op, change.deleted, units_per_second(name, plan.events.add_fields_prefix))
+    evidence, prefix = (values, change.op, change.deleted), plan.events.add_fields_prefix
+    dates = select_proven_dates(*evidence, units_per_second(name, prefix))
     return ChangeOrder(
         partition=np.full(len(change.rows), rank, np.int64),
         offset=run.offset[change.rows],
         dedup=values,
-        date=np.where(change.clock_dated, NO_VALUE, select_proven_dates(*evidence)),
-        place=select_proven_places(change.place, *evidence),
+        date=np.where(change.clock_dated, NO_VALUE, dates),
+        place=select_proven_places(change.place, *evidence, declared=is_declared(name, prefix)),
         op=change.op,
     )
 

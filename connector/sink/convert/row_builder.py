@@ -85,7 +85,7 @@ def complete_rows(
     if not table.upsert:
         dropped.update(change.rows[~part.image].tolist())
     keep = _mark_rows_to_write(run, change.rows, dropped, table)
-    truncated = mark_truncated(part.order, change.origin, table, plan)
+    truncated = mark_truncated(run, change, part.order, table, plan)
     if len(before.deletes):
         truncated |= np.isin(change.rows, before.deletes)
     # A delete from before it stays until the fold is through: it tells what its tombstone is about.
@@ -150,25 +150,29 @@ def _build_versions(
     """
     is_ns = plan.dedup_column == SOURCE_TS_NS
     own = derive_versions(order.dedup, to_int64(change.total_order), nanoseconds=is_ns)
-    declared = plan.dedup_units_per_second is None
-    op = np.zeros(len(order), np.uint8) if declared else order.op
+    op = np.zeros(len(order), np.uint8) if plan.dedup_is_declared else order.op
     has_grown = plan.has_grown(run.topic, table)
     before = find_last_versions(table.watermarks, run.at, change.origin, has_grown=has_grown)
     return own, assign_versions(own, before, op, repeats)
 
 
-def mark_truncated(order: ChangeOrder, origin: pa.DictionaryArray, table: TablePlan, plan: BatchPlan) -> Mask:
-    """Mark the changes that are known to have come before a truncate of their source in an earlier batch."""
+def mark_truncated(
+    run: ConsumerRecords, change: Changes, order: ChangeOrder, table: TablePlan, plan: BatchPlan
+) -> Mask:
+    """Mark the changes that are known to have come before a truncate of their source in an earlier batch: by the
+    source's own time and place, whatever the dedup column is.
+    """
     result = np.zeros(len(order), np.bool_)
     if not table.truncates or not table.upsert or table.history:
         return result
-    is_time = plan.dedup_units_per_second is not None
-    for code, name in enumerate(origin.dictionary.to_pylist()):
-        last = table.find_last_truncate(strip_log_name(name))
+    names = change.origin.dictionary.to_pylist()
+    known = {code: table.find_last_truncate(strip_log_name(name)) for code, name in enumerate(names)}
+    if plan.dedup_column != SOURCE_TS_NS and any(last != LastTruncate() for last in known.values()):
+        order = build_order(run, change, table, plan, SOURCE_TS_NS)
+    for code, last in known.items():
         if last != LastTruncate():
-            ts_ns = last.ts_ns if plan.dedup_column == SOURCE_TS_NS else NO_VALUE
-            own = np.asarray(origin.indices) == code
-            result |= own & mark_before_truncate(order, ts_ns, last.place if is_time else ())
+            own = np.asarray(change.origin.indices) == code
+            result |= own & mark_before_truncate(order, last.ts_ns, last.place)
     return result
 
 

@@ -113,12 +113,11 @@ def _read_age(
     columns: Mapping[str, pa.Array], count: int, plan: BatchPlan, order: ChangeOrder | None = None
 ) -> tuple[Ints, LogPositions]:
     """Return what rows of a table prove of their age: dates and places. `order` is of changes that became such rows."""
-    prefix, second = plan.events.add_fields_prefix, plan.dedup_units_per_second
     if not columns:
         return np.full(count, NO_VALUE, np.int64), unknown_positions(count)
     columns = {name: count_milliseconds(column, name) for name, column in columns.items()}
     row = pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
-    place, _ = read_row_position(row, prefix)
+    place, _ = read_row_position(row, plan.events.add_fields_prefix)
     dedup = to_int64(columns[plan.dedup_column]) if plan.dedup_column in columns else np.full(count, NO_VALUE, np.int64)
     # A row that does not tell how it came is none of a read as far as anybody knows.
     op = np.full(count, OP_UPDATE, np.uint8)
@@ -126,8 +125,9 @@ def _read_age(
         op = np.where(order.op == 0, OP_UPDATE, order.op)
     elif plan.op_field in columns and pa.types.is_string(columns[plan.op_field].type):
         op[np.asarray(pc.equal(columns[plan.op_field], "r").fill_null(False))] = OP_READ
-    evidence = (dedup, op, np.zeros(count, np.bool_), second)
-    return select_proven_dates(*evidence), select_proven_places(place, *evidence)
+    evidence = (dedup, op, np.zeros(count, np.bool_))
+    dates = select_proven_dates(*evidence, plan.dedup_units_per_second)
+    return dates, select_proven_places(place, *evidence, declared=plan.dedup_is_declared)
 
 
 def older_than_row_task(telling: Sequence[str], plan: BatchPlan) -> Task:

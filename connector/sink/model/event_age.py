@@ -21,6 +21,7 @@ from serde.events.positions.log_positions import (
     paired_numbers,
     unknown_positions,
 )
+from serde.events.positions.source_positions import POSITION_FIELDS
 
 _UNITS_PER_SECOND = {"ns": 1_000_000_000, "us": 1_000_000, "ms": 1_000}
 
@@ -32,6 +33,14 @@ def units_per_second(column: str, prefix: str = "__") -> int | None:
             if column in (f"{start}source_ts_{unit}", f"{start}ts_{unit}"):
                 return second
     return None
+
+
+def is_declared(column: str, prefix: str = "__") -> bool:
+    """Tell whether a dedup column is one of the row's own, which settings declare to tell its place: neither a time of
+    Debezium's nor a part of the place that its source tells.
+    """
+    places = {f"{start}source_{field}" for start in {"__", prefix} for field in POSITION_FIELDS}
+    return units_per_second(column, prefix) is None and column not in places
 
 
 def select_proven_dates(dedup: Ints, op: npt.NDArray[np.uint8], deleted: Mask, second: int | None) -> Ints:
@@ -49,13 +58,13 @@ def select_proven_dates(dedup: Ints, op: npt.NDArray[np.uint8], deleted: Mask, s
 
 
 def select_proven_places(
-    place: LogPositions, dedup: Ints, op: npt.NDArray[np.uint8], deleted: Mask, second: int | None
+    place: LogPositions, dedup: Ints, op: npt.NDArray[np.uint8], deleted: Mask, *, declared: bool
 ) -> LogPositions:
-    """Return the places that prove something; a dedup column that is no time is declared to be the place."""
-    if second is None:
-        declared = unknown_positions(len(dedup))
-        declared[:, SOURCE_COLUMN], declared[:, FIRST_NUMBER] = place[:, SOURCE_COLUMN], dedup
-        return declared
+    """Return the places that prove something: the dedup values where these are declared to be that, reads' too."""
+    if declared:
+        told = unknown_positions(len(dedup))
+        told[:, SOURCE_COLUMN], told[:, FIRST_NUMBER] = place[:, SOURCE_COLUMN], dedup
+        return told
     reads = _is_read(op, deleted)
     if not reads.any():
         return place

@@ -20,7 +20,7 @@ from connector.settings.iceberg.primary_key import KeySource
 from connector.settings.iceberg.routing import RouteSettings
 from connector.settings.iceberg.row_lookup import RowLookupSettings
 from connector.settings.iceberg.write_mode import DEFAULT_MODE
-from connector.sink.model.event_age import units_per_second
+from connector.sink.model.event_age import is_declared, units_per_second
 from connector.sink.model.truncate_scope import TruncateScope, to_legacy_name
 from serde.events.positions.log_positions import strip_log_name
 
@@ -214,6 +214,11 @@ class BatchPlan:
     def dedup_units_per_second(self) -> int | None:
         """How long a second is in the dedup column; None where it is no time of Debezium's."""
         return units_per_second(self.dedup_column, self.events.add_fields_prefix)
+
+    @property
+    def dedup_is_declared(self) -> bool:
+        """Whether the dedup column is one of the row's own, that settings declare to tell its place."""
+        return is_declared(self.dedup_column, self.events.add_fields_prefix)
 
     @cached_property
     def conversions(self) -> tuple[int | None, ...]:

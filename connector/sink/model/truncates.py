@@ -41,6 +41,7 @@ class Truncate:
     in its transaction.
 
     `source` is the name of its source; `table` the index of its table in the batch's plan, -1 where there is none yet.
+    `dedup` is its value of the dedup column, `NO_VALUE` where it tells none.
     """
 
     topic: str
@@ -51,6 +52,7 @@ class Truncate:
     total_order: int = NO_VALUE
     source: str = ""
     table: int = -1
+    dedup: int = NO_VALUE
 
 
 @attrs.frozen
@@ -78,6 +80,7 @@ class TableTruncate:
     alone: bool = False
     source: str = ""
     latest: Mapping[TopicPartition, Truncate] = attrs.field(factory=dict)
+    dedup: int = NO_VALUE
 
     @staticmethod
     def of(truncates: Iterable[Truncate], *, alone: bool = False) -> TableTruncate:
@@ -88,7 +91,7 @@ class TableTruncate:
         offsets = {at: max(each.offset for each in found) for at, found in by_partition.items()}
         latest = {at: _find_latest(found) for at, found in by_partition.items()}
         last = _find_latest([each for found in by_partition.values() for each in found])
-        return TableTruncate(offsets, last.ts_ns, last.place, last.total_order, alone, last.source, latest)
+        return TableTruncate(offsets, last.ts_ns, last.place, last.total_order, alone, last.source, latest, last.dedup)
 
     @property
     def last(self) -> LastTruncate:
@@ -104,8 +107,13 @@ class TableTruncate:
             return self.place == last.place
         return self.ts_ns == last.ts_ns and self.ts_ns % _SECOND_NS != 0
 
-    def deletes_until(self, last: SourcePosition, marks: Iterable[tuple[str, Watermark]] = ()) -> int | None:
-        """Return up to which date (epoch nanoseconds, included) rows of earlier batches go; None for all of them.
+    def deletes_until(
+        self, last: SourcePosition, marks: Iterable[tuple[str, Watermark]] = (), own: int | None = None
+    ) -> int | None:
+        """Return up to which date (included) rows of earlier batches go; None for all of them.
+
+        `own` is the truncate's date as the rows tell theirs, or what they tell in its place; else it is its time in
+        epoch nanoseconds.
 
         Rows with the truncate's own date came before it only where Kafka's order says so, or `marks`: how far the table
         has come in each log of this source, by its name, where that is before the truncate throughout. Kafka's order
@@ -113,12 +121,13 @@ class TableTruncate:
         clock, not the source's. `last` is the place of the source's last truncate: one that comes again takes no row
         that came after it.
         """
-        if self.ts_ns == NO_VALUE:
+        date = self.ts_ns if own is None else own
+        if date == NO_VALUE:
             return None
         if not self.alone:
-            return self.ts_ns if self._is_behind_all(marks) else self.ts_ns - 1
+            return date if self._is_behind_all(marks) else date - 1
         repeated, is_exact = bool(self.place) and self.place == last, bool(self.place) or self.ts_ns % _SECOND_NS == 0
-        return None if is_exact and not repeated else self.ts_ns
+        return None if is_exact and not repeated else date
 
     def _is_behind_all(self, marks: Iterable[tuple[str, Watermark]]) -> bool:
         """Tell whether all that a table has of this source is known to stand before the truncate in its log."""
@@ -150,8 +159,7 @@ class TableTruncate:
 
     def _mark_earlier(self, moments: ChangeTimes) -> tuple[Mask, Mask]:
         """Mark the changes that are known to have come before, and those of which it is known."""
-        what = (moments.ts_ns, moments.op, moments.deleted, _SECOND_NS)
-        date, place = select_proven_dates(*what), select_proven_places(moments.place, *what)
+        date, place = _select_proven(moments)
         with_place = _mark_comparable(place, self.place)
         with_date = ~with_place & (date != NO_VALUE) & (self.ts_ns != NO_VALUE) & (self.ts_ns % _SECOND_NS != 0)
         earlier = with_place & _mark_not_above(place, self.place) | with_date & (date < self.ts_ns)
@@ -196,13 +204,17 @@ def _mark_proven(moments: ChangeTimes, ts_ns: int, place: SourcePosition) -> tup
     """Mark the changes that are proven to be older than a truncate, and those proven to be newer: by place, where the
     date does not contradict it.
     """
-    what = (moments.ts_ns, moments.op, moments.deleted, _SECOND_NS)
-    date, known = select_proven_dates(*what), select_proven_places(moments.place, *what)
+    date, known = _select_proven(moments)
     with_place = _mark_comparable(known, place)
     dated = (date != NO_VALUE) & (ts_ns != NO_VALUE) & (ts_ns % _SECOND_NS != 0)
     earlier, later = dated & (date < ts_ns), dated & (date > ts_ns)
     below, above = _mark_below(known, place), _mark_above(known, place)
     return with_place & below & ~later, with_place & above & ~earlier
+
+
+def _select_proven(moments: ChangeTimes) -> tuple[Ints, LogPositions]:
+    what = (moments.ts_ns, moments.op, moments.deleted)
+    return select_proven_dates(*what, _SECOND_NS), select_proven_places(moments.place, *what, declared=False)
 
 
 def _mark_newer(date: Ints, ts_ns: int) -> Mask:

@@ -17,6 +17,7 @@ from connector.sink.model.driver_output import Written
 from connector.sink.model.plan import BatchPlan, SchemaChange, TablePlan
 from connector.sink.model.result import JobResult
 from connector.sink.model.task_output import TaskOutput
+from connector.sink.model.truncate_limit import find_truncate_limit
 from connector.sink.model.truncate_scope import TruncateScope
 
 
@@ -148,9 +149,9 @@ class MemoryDestination:
         for index, files in result.written.items():
             held = self.rows.setdefault(names[index], {})
             for cut, own in plan.tables[index].truncated.emptied:
-                until = cut.deletes_until(())
+                until = find_truncate_limit(cut, plan.tables[index], plan)
                 for key, row in list(held.items()):
-                    older = until is None or int(str(row[plan.dedup_column])) <= until
+                    older = until is None or int(str(row[until[0]])) <= until[1]
                     if older and all(row[name] == value for name, value in own.values):
                         del held[key]
             for what, keys, rows in files:

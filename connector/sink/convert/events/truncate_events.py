@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from connector.kafka.consumer.consumer_records import ConsumerRecords
-from connector.sink.convert.change_order import to_int64
+from connector.sink.convert.change_order import read_dedup_values, to_int64
 from connector.sink.model.plan import TablePlan
 from connector.sink.model.truncate_scope import REFUSED_REASON, TruncateScope
 from connector.sink.model.truncates import ChangeTimes, Truncate, is_repeated
@@ -22,20 +22,23 @@ from serde.faults import RecordError
 _NO_ROWS: Ints = np.zeros(0, np.int64)
 
 
-def read_truncates(run: ConsumerRecords, change: Changes, table: TablePlan | None) -> Iterator[Truncate]:
+def read_truncates(
+    run: ConsumerRecords, change: Changes, table: TablePlan | None, dedup_column: str
+) -> Iterator[Truncate]:
     """Return the truncates among changes, but those that a replay or their source brings again."""
     indices = np.flatnonzero(change.op == OP_TRUNCATE)
     if not len(indices):
         return
     at = pa.array(indices)
-    dates, orders = to_int64(change.ts_ns.take(at)).tolist(), to_int64(change.total_order.take(at)).tolist()
-    for index, ts_ns, total_order in zip(indices.tolist(), dates, orders, strict=True):
+    told = (change.ts_ns, change.total_order, read_dedup_values(change, dedup_column))
+    for index, *numbers in zip(indices.tolist(), *(to_int64(one.take(at)).tolist() for one in told), strict=True):
         offset = int(run.offset[change.rows[index]])
         if table is None or offset >= table.committed.get((run.topic, run.partition), 0):
             place = change.place[index]
             position = () if place[FIRST_NUMBER] == NO_VALUE else tuple(place.tolist())
             source, number = strip_log_name(change.origin[index].as_py()), -1 if table is None else table.index
-            truncate = Truncate(run.topic, run.partition, offset, ts_ns, position, total_order, source, number)
+            ts_ns, total_order, dedup = numbers
+            truncate = Truncate(run.topic, run.partition, offset, ts_ns, position, total_order, source, number, dedup)
             if table is not None and source in table.truncated.refused:
                 continue
             if table is None or not is_repeated(truncate, table.find_last_truncate(source)):

@@ -28,7 +28,7 @@ def convert_changes(
         for part, own in parts:
             convert_changes(work, part, own, name, documents=documents)
         return
-    work.truncates.extend(read_truncates(run, change, table))
+    work.truncates.extend(read_truncates(run, change, table, plan.dedup_column))
     work.faults.extend(refuse_truncates(change, table))
     truncated = drop_truncated(run, change, table)
     work.metrics += TaskMetrics(untold=truncated.untold)

@@ -44,8 +44,8 @@ from connector.sink.model.destination import TableCommit
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.result import JobResult, KeyLookup
 from connector.sink.model.task_output import TaskOutput
+from connector.sink.model.truncate_limit import find_truncate_limit
 from connector.sink.model.truncate_scope import SourceRows, TruncateScope
-from connector.sink.model.truncates import SOURCE_TS_NS
 from serde.events.changes import DELETED_COLUMN
 
 COMMIT_THREADS = 8
@@ -169,12 +169,8 @@ class IcebergCommitter:
         emptied: dict[int, int | None] = {}
         for table in plan.tables:
             for cut, rows in table.truncated.emptied:
-                target, column = self._targets[names[table.index]], plan.dedup_column
+                target, until = self._targets[names[table.index]], find_truncate_limit(cut, table, plan)
                 before = target.table.list_snapshots().keys()
-                ordered = column == SOURCE_TS_NS and column in table.layout.columns.names
-                last, marks = table.find_last_truncate(cut.source).place, table.find_watermarks(cut.source)
-                limit = cut.deletes_until(last, marks) if ordered else None
-                until = None if limit is None else (column, limit)
                 seen = None
                 try:
                     if table.keep_deletes:

@@ -13,10 +13,7 @@ from connector.iceberg.catalog.table import Table
 from connector.iceberg.commit.commit import RowsToReplace
 from connector.iceberg.keys.key_ranges import KeyRanges
 from connector.iceberg.read.all_columns import complete_rows, readable_schema
-from connector.iceberg.read.frame_columns import (
-    ROW_ID_COLUMN,
-    column_name,
-)
+from connector.iceberg.read.frame_columns import ROW_ID_COLUMN, column_name
 from connector.iceberg.read.table_reader import TableReader
 from connector.iceberg.types.nested_columns import read_batch
 from connector.iceberg.write.row_lineage import with_lineage
