@@ -14,8 +14,8 @@ from tests.simulation.steps import Batch, KafkaStep, Maintain, SourceStep, Step,
 _BUSY, _DROPPED, _READ, _TRUNCATED, _GROWN = 0.35, 0.04, 0.5, 0.05, 0.04
 """How often nodes of a cluster have no time, a table is dropped, a source reads what is maintained, a truncate stands
 among changes in several batches, and a topic grows between changes of its keys."""
-_DROPPED_BETWEEN = 0.02
-"""How often a table is dropped between two batches that have rows for it."""
+_DROPPED_BETWEEN, _RESET = 0.02, 0.04
+"""How often a table is dropped between two batches with rows for it, and the consumer group's offsets are reset."""
 _OUT, _RETAINED = 0.08, 0.1
 """How often nobody answers for long, and retention takes what a topic that grows has in its new partition."""
 _CHANGED, _REWRITE_WORKS = 0.1, (3, 14)
@@ -28,6 +28,10 @@ def add_others(seed: int, world: World, steps: list[Step], *, calm: bool, most_c
     """Add them; in the middle of a batch, too, where the story is not calm."""
     rng = Random(f"others {seed}")
     steps = steps if calm else _add_outage(seed, steps, most_calls)
+    resets = Random(f"resets {seed}")
+    if resets.random() < _RESET:
+        steps = list(steps)
+        steps.insert(resets.randint(1, len(steps)), KafkaStep("reset offsets", resets.randrange(1000)))
     if world.documents:
         busy: list[TableAct] = ["busy nodes"] * rng.randint(1, 3)
         return _insert(rng, steps, busy, most_calls, calm=calm) if rng.random() < _BUSY else steps

@@ -38,6 +38,11 @@ FOUND: dict[str, tuple[World, tuple[Any, ...]]] = {
     # What Java raises told what to do in neither of these three.
     "a table is dropped": (World(), (*TWICE[:3], TableStep("drop", 0), TWICE[1])),
     "another table has its name": (World(), (*TWICE[:3], TableStep("make again", 0), TWICE[1])),
+    # No fault of the product: the first sink knows no earlier table, and brings all that the second one had brought.
+    "a table is made again that a second sink of this name has made": (
+        World(),
+        (TWICE[1], TWICE[0], Batch(1, 1, whole=True), TableStep("make again", 0), TWICE[1]),
+    ),
     "a table is rolled back, and its rewrite with it": (
         World(),
         (*TWICE, TableStep("rewrite files", 983), SourceStep("commit", 275), TableStep("roll back", 525), TWICE[1]),

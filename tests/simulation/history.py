@@ -111,6 +111,9 @@ class History(Others, Checks):
                 # What a table has beyond the stored offsets, after a crash, counts as unread: the sink stops.
                 if gone > self.saved.get((name, partition), 0):
                     self.reasons.add("retention")
+            case "reset offsets":
+                # By `kafka-consumer-groups`: a sink goes on from where its tables are.
+                self.around.group = {at: rng.randint(0, end) for at, end in self.around.group.items()}
             case "recreate" if not self.is_shared:
                 fresh = self._make_source(name, topic.source.partitions)
                 self.broker.topics[name] = Topic(fresh, f"{topic.id}-again")

@@ -169,9 +169,10 @@ class Others(Scene):
     def _drop_table(self, name: str, *, again: bool) -> None:
         """Somebody drops a table, and may make an empty one of its name: only a person can bring its rows back.
 
-        Of a table that no stored offsets tell of nothing is lost: what was in it is read again.
+        Of a table that no stored offsets tell of nothing is lost: what was in it is read again. Nor is it where a
+        process is yet to read what another one of its name has brought: it knows no earlier table, and brings it all.
         """
-        if name not in self.noted or name in self.put_back:
+        if name not in self.noted or name in self.put_back or self._is_unread(name):
             return
         schema, properties = self.server.tables[name].schema, self.server.tables[name].properties
         del self.server.tables[name]
@@ -179,6 +180,13 @@ class Others(Scene):
             self.server.create(name, schema, properties)
         self.lost |= self._owners(name).keys()
         self.reasons.add("dropped")
+
+    def _is_unread(self, name: str) -> bool:
+        """Whether a process that runs has read nothing of a table's topics."""
+        topics = {expected.topic for expected in self._owners(name).values()}
+        return any(
+            not any(end for at, end in process.at.items() if at[0] in topics) for process in self.processes.values()
+        )
 
     def _append(self, rng: Random, name: str) -> None:
         """Another writer adds rows of its own keys, or of one that the table does not have."""

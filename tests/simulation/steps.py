@@ -15,7 +15,7 @@ from tests.model.events import Clock
 from tests.simulation.catalog_server import CatalogKind
 
 SourceAct = Literal["commit", "commits", "restart", "read", "truncate", "poison", "grow", "fail over", "delete"]
-KafkaAct = Literal["compact topic", "retain", "recreate"]
+KafkaAct = Literal["compact topic", "retain", "recreate", "reset offsets"]
 TableAct = Literal[
     "rewrite files",
     "append rows",
