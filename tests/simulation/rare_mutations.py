@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from connector.iceberg import java
 from connector.iceberg.commit import last_commit
 from connector.sink.fold.watermarks import merge_partitions
 from connector.sink.microbatch import start_offsets
@@ -59,9 +60,21 @@ def tables_behind_their_offsets_are_read_on() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def exceptions_that_pyspark_makes_its_own_have_no_name() -> Iterator[None]:
+    """Java says that a batch is made of a snapshot that is gone, in words of PySpark: nobody understands."""
+
+    def find(error: BaseException | None) -> Any:
+        return getattr(error, "java_exception", None)
+
+    with patch.object(java, "_find_java_exception", find):
+        yield
+
+
 GROWN = Story(*FOUND["a topic grows while its old partition is behind, and a restart comes first in the new one"])
 """It ends well where batches of grown topics end unevenly, too."""
 _TRUNCATED = Story(*FOUND["a truncate, and a part of a transaction before it once more"])
+_REFUSED = "a table is rolled back while a second sink commits"
 _EXPIRED = "what a second sink did again after a rollback is rolled back, and older snapshots have expired"
 _BEHIND = "a second sink does a part of what a rollback took, and the first stores what it had done"
 
@@ -72,6 +85,7 @@ RARE_MUTATIONS: Mapping[str, tuple[Mutation, Story, str]] = {
         (marked_rows_take_what_comes_again, _TRUNCATED, "the marked row"),
         (a_rollback_is_taken_for_an_expiry, Story(*FOUND[_EXPIRED]), "does not get to the end"),
         (tables_behind_their_offsets_are_read_on, Story(*FOUND[_BEHIND]), "does not get to the end"),
+        (exceptions_that_pyspark_makes_its_own_have_no_name, Story(*FOUND[_REFUSED]), "stops for no reason"),
         *((made, story, "must be") for story, made in FOUND_MOVES.values() if made.__name__ not in MOVE_MUTATIONS),
     )
 }

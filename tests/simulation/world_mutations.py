@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.errors import ConnectorError
-from connector.iceberg import java
 from connector.iceberg.commit import commit
 from connector.maintenance import maintainer
 from connector.opensearch.bulk import bulk_processor
@@ -216,17 +215,6 @@ def deletes_without_a_row_are_told_to_no_table() -> Iterator[None]:
 
 
 @contextmanager
-def exceptions_that_pyspark_makes_its_own_have_no_name() -> Iterator[None]:
-    """Java says that a batch is made of a snapshot that is gone, in words of PySpark: nobody understands."""
-
-    def find(error: BaseException | None) -> Any:
-        return getattr(error, "java_exception", None)
-
-    with patch.object(java, "_find_java_exception", find):
-        yield
-
-
-@contextmanager
 def documents_go_elsewhere() -> Iterator[None]:
     """Every document goes to an index of another name."""
     whole = index_naming.index_name
@@ -320,7 +308,6 @@ WORLD_MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         the_last_partition_wins,
         sources_are_where_a_batch_ends,
         partitions_that_appear_are_read_from_where_they_begin,
-        exceptions_that_pyspark_makes_its_own_have_no_name,
         documents_go_elsewhere,
         rows_of_dropped_tables_are_passed_over,
         appended_rows_lose_values,
