@@ -36,6 +36,8 @@ from connector.settings.kafka.error_handling import NO_RETRIES
 
 _REFUSED_AS_IT_IS = "ValidationException"
 """What Iceberg throws of a table that cannot be made: nothing is in its way, as there may be in that of a commit."""
+_TRIES_OF_TAKEN_NAMES = 5
+"""So often a table is made whose name is taken, though no table of that name is there."""
 _WITH_PATHS, _WHOLE_PATHS = ("jdbc", "hadoop"), ("/", "file:")
 _TABLE_INTERFACE = "org.apache.iceberg.HasTableOperations"
 
@@ -169,7 +171,7 @@ class Catalog:
             FatalError: it cannot be made, or the catalog has something else of that name.
         """
 
-        def make() -> Table:
+        def make(tries: int = _TRIES_OF_TAKEN_NAMES) -> Table:
             taken = None
             try:
                 self._ensure_namespace(self._split(table)[0])
@@ -187,6 +189,9 @@ class Catalog:
                 taken = error
             created = self.load(table)
             if created is None and taken is not None:
+                if tries > 1:
+                    # Whoever created it first may have dropped it since, or another commit is in its way.
+                    return make(tries - 1)
                 raise FatalError(
                     f"{taken}, and it is no table that can be loaded; if it is a view, or one that this login may not "
                     "see, drop it, or give the table another name"
