@@ -51,6 +51,13 @@ def read_row_position(fields: pa.StructArray, prefix: str) -> tuple[LogPositions
     )
 
 
+def name_columns(field: str, prefix: str) -> tuple[str, ...]:
+    """Return what the column of a field of the source may be called that was added; without a prefix a bare name is the
+    row's own.
+    """
+    return (f"{prefix}source_{field}", f"{prefix}{field}") if prefix else (f"source_{field}",)
+
+
 def _read_deleted(fields: pa.StructArray) -> Mask:
     """__deleted as the text "true" or as a boolean."""
     index = fields.type.get_field_index(DELETED_COLUMN)
@@ -72,9 +79,7 @@ def _find_added(fields: pa.StructArray, prefix: str) -> FindColumn:
 def _find_text(fields: pa.StructArray, prefix: str, name: str) -> pa.Array | None:
     if name in TRANSACTION_FIELDS:
         return column_at(fields, prefix + name.replace(".", "_"))
-    # Without a prefix a bare name is the row's own.
-    names = (f"source_{name}", name) if prefix else (f"source_{name}",)
-    columns = (column_at(fields, prefix + path) for path in names)
+    columns = (column_at(fields, column) for column in name_columns(name, prefix))
     return next((column for column in columns if column is not None), None)
 
 

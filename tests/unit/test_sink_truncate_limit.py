@@ -74,6 +74,8 @@ def test_declared_places_are_not_compared_with_the_sources() -> None:
         ("version", "__", True),
         ("source_lsn", "__", True),
         ("__source_lsn", "__", False),
+        ("__lsn", "__", False),
+        ("lsn", "", True),
         ("x_source_pos", "x_", False),
         ("__source_lsn", "x_", False),
         ("__ts_ms", "__", False),

@@ -32,7 +32,7 @@ from connector.sink.model.event_age import mark_above, mark_below, select_proven
 from connector.sink.model.plan import BatchPlan, TablePlan
 from connector.sink.model.task_output import OutputKind, Task, TaskOutput
 from serde.arrays import Ints, Mask
-from serde.events.flattened_rows import read_row_position
+from serde.events.flattened_rows import name_columns, read_row_position
 from serde.events.kinds.operations import OP_READ, OP_UPDATE
 from serde.events.positions.log_positions import FIRST_NUMBER, NO_VALUE, SOURCE_COLUMN, LogPositions, unknown_positions
 from serde.events.positions.origins import ORIGIN_FIELDS
@@ -58,9 +58,7 @@ def find_age_columns(layout: RowLayout, plan: BatchPlan) -> frozenset[str]:
     prefix = plan.events.add_fields_prefix
     transaction = (path.replace(".", "_") for path in TRANSACTION_FIELDS)
     names = (*POSITION_FIELDS, *ORIGIN_FIELDS, "ts_ms", "transaction_total_order", "total_order", *transaction)
-    known = {f"{prefix}{start}{name}" for name in names for start in ("source_", "")} if prefix else set[str]()
-    known |= {f"source_{name}" for name in names} if not prefix else set()
-    wanted = known | {plan.dedup_column, plan.op_field}
+    wanted = {plan.dedup_column, plan.op_field, *(column for name in names for column in name_columns(name, prefix))}
     simple = (pa.types.is_integer, pa.types.is_string)
     told = {f.name for f in layout.columns if f.name in wanted and any(kind(f.type) for kind in simple)}
     return frozenset(told | ({plan.dedup_column} if has_dates(layout, plan.dedup_column) else set()))

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from serde.arrays import Ints, Mask
+from serde.events.flattened_rows import name_columns
 from serde.events.kinds.operations import OP_READ
 from serde.events.positions.log_positions import (
     FIRST_NUMBER,
@@ -39,8 +40,8 @@ def is_declared(column: str, prefix: str = "__") -> bool:
     """Tell whether a dedup column is one of the row's own, which settings declare to tell its place: neither a time of
     Debezium's nor a part of the place that its source tells.
     """
-    places = {f"{start}source_{field}" for start in {"__", prefix} for field in POSITION_FIELDS}
-    return units_per_second(column, prefix) is None and column not in places
+    places = (name_columns(field, start) for start in {"__", prefix} for field in POSITION_FIELDS)
+    return units_per_second(column, prefix) is None and not any(column in names for names in places)
 
 
 def select_proven_dates(dedup: Ints, op: npt.NDArray[np.uint8], deleted: Mask, second: int | None) -> Ints:
