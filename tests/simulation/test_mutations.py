@@ -15,7 +15,7 @@ from tests.simulation.move_mutations import MOVE_MUTATIONS, partitions_of_grown_
 from tests.simulation.mutations import MUTATIONS, Mutation, files_of_killed_runs_go_at_once
 from tests.simulation.planted import find
 from tests.simulation.process import quiet
-from tests.simulation.rare_mutations import GROWN, RARE_MUTATIONS
+from tests.simulation.rare_mutations import BESIDE_FOUND, GROWN
 from tests.simulation.rule_mutations import RULE_MUTATIONS
 from tests.simulation.shrinking import tell
 from tests.simulation.steps import Batch, KafkaStep, Maintain, SourceStep, Story, TableStep, World
@@ -132,10 +132,10 @@ def test_each_condition_of_a_commit_of_maintenance_counts(tmp_path: Path, mutati
     assert wrong in _tell_with(without_it, story, tmp_path)
 
 
-@pytest.mark.parametrize("mutation", RARE_MUTATIONS)
+@pytest.mark.parametrize("mutation", BESIDE_FOUND)
 def test_a_fault_that_is_too_rare_for_a_search_has_a_story(tmp_path: Path, mutation: str) -> None:
     """The story ends well without the fault, and goes wrong with it."""
-    fault, story, wrong = RARE_MUTATIONS[mutation]
+    fault, story, wrong = BESIDE_FOUND[mutation]
     assert wrong in _tell_with(fault, story, tmp_path)
 
 

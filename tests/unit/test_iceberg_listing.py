@@ -109,6 +109,25 @@ def test_a_table_that_cannot_be_made(
         catalog.create("sales.orders", None)  # type: ignore[arg-type]
 
 
+def test_a_name_that_nothing_has_is_tried_again(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever had it is gone by the next look, or another commit was in the way: the table is made."""
+    answers = ["AlreadyExistsException", "AlreadyExistsException"]
+
+    def make(*_: object) -> None:
+        if answers:
+            with map_java_errors("creating table sales.orders"):
+                raise _java_error(answers.pop())
+        made.append("orders")
+
+    made: list[str] = []
+    monkeypatch.setattr(Catalog, "_create", make)
+    monkeypatch.setattr(Catalog, "_ensure_namespace", lambda *_: None)
+    monkeypatch.setattr(Catalog, "load", lambda *_: made[0] if made else None)
+    catalog._errors = NO_RETRIES
+    assert catalog.create("sales.orders", None) == "orders"  # type: ignore[arg-type, comparison-overlap]
+    assert made == ["orders"]
+
+
 def test_a_warehouse_that_cannot_be_made_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where this user may not write, or a file is in the way; one whose warehouse is a name makes no folder."""
     monkeypatch.setattr(catalog_module, "iceberg_catalog", lambda *_: None)

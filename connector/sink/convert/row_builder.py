@@ -166,13 +166,13 @@ def mark_truncated(
     if not table.truncates or not table.upsert or table.history:
         return result
     names = change.origin.dictionary.to_pylist()
-    known = {code: table.find_last_truncate(strip_log_name(name)) for code, name in enumerate(names)}
-    if plan.dedup_column != SOURCE_TS_NS and any(last != LastTruncate() for last in known.values()):
+    every = ((code, table.find_last_truncate(strip_log_name(name))) for code, name in enumerate(names))
+    known = [(code, last) for code, last in every if last != LastTruncate()]
+    if known and plan.dedup_column != SOURCE_TS_NS:
         order = build_order(run, change, table, plan, SOURCE_TS_NS)
-    for code, last in known.items():
-        if last != LastTruncate():
-            own = np.asarray(change.origin.indices) == code
-            result |= own & mark_before_truncate(order, last.ts_ns, last.place)
+    for code, last in known:
+        own = np.asarray(change.origin.indices) == code
+        result |= own & mark_before_truncate(order, last.ts_ns, last.place)
     return result
 
 

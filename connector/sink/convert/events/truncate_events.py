@@ -31,13 +31,13 @@ def read_truncates(
         return
     at = pa.array(indices)
     told = (change.ts_ns, change.total_order, read_dedup_values(change, dedup_column))
-    for index, *numbers in zip(indices.tolist(), *(to_int64(one.take(at)).tolist() for one in told), strict=True):
+    numbers = (to_int64(one.take(at)).tolist() for one in told)
+    for index, ts_ns, total_order, dedup in zip(indices.tolist(), *numbers, strict=True):
         offset = int(run.offset[change.rows[index]])
         if table is None or offset >= table.committed.get((run.topic, run.partition), 0):
             place = change.place[index]
             position = () if place[FIRST_NUMBER] == NO_VALUE else tuple(place.tolist())
             source, number = strip_log_name(change.origin[index].as_py()), -1 if table is None else table.index
-            ts_ns, total_order, dedup = numbers
             truncate = Truncate(run.topic, run.partition, offset, ts_ns, position, total_order, source, number, dedup)
             if table is not None and source in table.truncated.refused:
                 continue
